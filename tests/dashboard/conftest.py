@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from bursar.server.demo import beats, organisation
 from tests.server.live import Live, ManualClock, live, node, quota
 
 BEATS = 60
+PATIENCE = 60_000  # milliseconds
 ADMIN_TOKEN = "0123456789abcdef-admin"  # noqa: S105 of a server that lives for a test
 VIEWER_TOKEN = "0123456789abcdef-viewer"  # noqa: S105
 
@@ -31,6 +32,7 @@ def browser() -> Iterator[Browser]:
     found = ensure_browser.path()
     if found is None:
         pytest.fail("there is no Chromium: run `make browser`, or name one in BURSAR_CHROMIUM")
+    expect.set_options(timeout=PATIENCE)  # never wait_for_function: it evaluates a text, which the pages forbid
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield browser
@@ -71,7 +73,7 @@ def opener(browser: Browser) -> Iterator[Opener]:
         tab = Tab(context.new_page(), address)
         tab.page.on("console", lambda message: tab.errors.append(message.text) if message.type == "error" else None)
         tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
-        tab.page.set_default_timeout(60_000)
+        tab.page.set_default_timeout(PATIENCE)
         tabs.append(tab)
         return tab
 

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
 
 from bursar.server.dashboard import FILES, VIEWS
 from tests.dashboard.conftest import Opener
@@ -124,7 +125,7 @@ def test_a_fix_can_be_copied_and_tried(demo: Live, tabs: Opener) -> None:
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied.startswith("# raise spec.max.nvidia.com/gpu of ElasticQuota you/quota from 2 to 3")
     fix.locator("text=Try it in a plan").click()
-    page.wait_for_function("document.querySelector('textarea')?.value.includes('nvidia.com/gpu: \"3\"')")
+    expect(page.locator("textarea").first).to_have_value(re.compile('nvidia.com/gpu: "3"'))
 
 
 def test_yaml_of_an_object_is_copied(demo: Live, tabs: Opener) -> None:
@@ -141,7 +142,7 @@ def test_the_filter_of_quotas_is_part_of_the_address(demo: Live, tabs: Opener) -
     tab = tabs(demo.address)
     page = tab.open("quotas", ".table tbody tr")
     page.fill(".filter", "safety")
-    page.wait_for_function("document.querySelectorAll('.table tbody th a').length === 3")  # with those above it
+    expect(page.locator(".table tbody th a")).to_have_count(3)  # with those above it
     assert page.locator(".table tbody th a").all_inner_texts() == ["lab", "applied", "safety"]
     assert "filter=safety" in page.url
     page.fill(".filter", "no such quota")
@@ -168,7 +169,7 @@ def test_the_tour_explains_the_first_visit_once(demo: Live, tabs: Opener) -> Non
     assert "An organisation at work" in page.inner_text("dialog.tour")
     for title in ("Quotas", "Queue", "History", "What-if and plan"):
         page.click("dialog.tour >> text=Next")
-        page.wait_for_function("title => document.querySelector('main h1').innerText === title", arg=title)
+        expect(page.locator("main h1").first).to_have_text(title)
     page.click("dialog.tour >> text=Begin")
     page.wait_for_selector("dialog.tour", state="detached")
     page.reload()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from playwright.sync_api import expect
+
 from tests.dashboard.conftest import Opener
 from tests.server.live import Live
 
@@ -18,7 +20,7 @@ QUOTA = "plan?kind=ElasticQuota.n8s.nebuly.ai&key=you/quota"
 def test_a_quota_is_planned_applied_and_undone(own_demo: Live, tabs: Opener) -> None:
     tab = tabs(own_demo.address)
     page = tab.open(QUOTA, ".editor textarea")
-    page.wait_for_function("document.querySelector('textarea').value.includes('max:')")
+    expect(page.locator("textarea").first).to_have_value(re.compile("max:"))
     apply = page.locator("main button >> text=/^Apply$/")
     assert apply.is_disabled()
     page.fill("textarea", re.sub(r"(max:\n +nvidia.com/gpu: )2", r"\g<1>3", page.input_value("textarea")))
@@ -39,7 +41,7 @@ def test_a_quota_is_planned_applied_and_undone(own_demo: Live, tabs: Opener) -> 
 
 def test_what_was_edited_after_the_look_is_looked_at_again(own_demo: Live, tabs: Opener) -> None:
     page = tabs(own_demo.address).open(QUOTA, ".editor textarea")
-    page.wait_for_function("document.querySelector('textarea').value.includes('max:')")
+    expect(page.locator("textarea").first).to_have_value(re.compile("max:"))
     page.click("text=Show what would happen")
     apply = page.locator("main button:not([disabled]) >> text=/^Apply$/")
     apply.wait_for()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.dashboard.conftest import ADMIN_TOKEN, VIEWER_TOKEN, Opener, Tab, demo_server
 from tests.server.live import Live, pod, text
@@ -61,7 +63,7 @@ def test_a_viewer_sees_no_apply_and_cannot(guarded: Live, tabs: Opener) -> None:
     tab = tabs(guarded.address)
     sign_in(tab, VIEWER_TOKEN)
     page = tab.open("plan?kind=ElasticQuota.n8s.nebuly.ai&key=you/quota", ".editor textarea")
-    page.wait_for_function("document.querySelector('textarea').value.includes('ElasticQuota')")
+    expect(page.locator("textarea").first).to_have_value(re.compile("ElasticQuota"))
     page.wait_for_selector(".changes li")
     assert "Your token may only read." in tab.text()
     assert page.locator("main button >> text=/^(Apply|Undo)$/").count() == 0

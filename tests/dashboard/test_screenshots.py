@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.dashboard.conftest import Opener
 from tests.server.live import Live
@@ -31,7 +31,7 @@ PICTURES = {
 
 def prepared(page: Page, name: str) -> None:
     if name == "plan":
-        page.wait_for_function("document.querySelector('textarea').value.includes('gpu: 3')")
+        expect(page.locator("textarea").first).to_have_value(re.compile("gpu: 3"))
         page.click("text=Show what would happen")
         page.wait_for_selector(".outcome >> text=starts")
     page.wait_for_selector(".connection.live")
