@@ -41,7 +41,17 @@ class OwnerRules:
     """Where status writers and the control loop learn what the rules say."""
 
     def __init__(self) -> None:
-        self.version: int = 0  # counts the changes of rules
+        self.followers: Final[list[dict[str, None]]] = []
+
+    def follow(self) -> dict[str, None]:
+        """The objects of which ``unowned`` may say something else from now on; the caller empties it."""
+        touched: dict[str, None] = {}
+        self.followers.append(touched)
+        return touched
+
+    def touch(self, source: str) -> None:
+        for touched in self.followers:
+            touched[source] = None
 
     def unowned(self, source: str) -> list[str]:
         """The quotas of an object (``Kind.group/key``) that everybody may use, as people call them."""

@@ -118,3 +118,24 @@ def test_a_polite_pod_counts_as_the_cap() -> None:
     bed.give(first)
     claim = next(iter(bed.engine.state.claims.values()))
     assert (claim.spec.priority, bed.see("quotas/late").phase) == (5, "Running")
+
+
+def test_the_warning_moves_to_the_quotas_below_and_back() -> None:
+    bed = TestBed(node("n1", {GPU: 4}), quota("org", is_parent=True))
+    assert owned(bed, "org") == ["pods of every namespace may use quota org"]
+    bed.give(quota("mid", "org", is_parent=True), quota("low", "mid"))
+    assert (owned(bed, "org"), owned(bed, "mid")) == ([], [])
+    assert owned(bed, "low") == ["pods of every namespace may use quota low"]
+    bed.give(quota("org", is_parent=True, namespaces="team-a"))
+    assert owned(bed, "low") == []
+    bed.take(*(f"ElasticQuota.scheduling.sigs.k8s.io/quotas/{name}" for name in ("low", "mid")))
+    bed.give(quota("org", is_parent=True))
+    assert owned(bed, "org") == ["pods of every namespace may use quota org"]
+
+
+def test_a_new_quota_touches_itself_and_the_one_above() -> None:
+    bed = TestBed(node("n1", {GPU: 4}), quota("org", is_parent=True), quota("a", "org"), quota("b", "org"), quota("c"))
+    touched = bed.engine.owner_rules.follow()
+    bed.give(quota("d", "org"))
+    prefix = "ElasticQuota.scheduling.sigs.k8s.io/quotas/"
+    assert {source.removeprefix(prefix) for source in touched} == {"d", "org"}

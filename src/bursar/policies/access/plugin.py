@@ -57,7 +57,7 @@ class AccessPolicy(QuotaPolicy):
         self.rules: Final[dict[str, dict[str, AccessRule]]] = {}  # by quota, by the object that says so
         self.by_mark: Final[dict[str, dict[str, str]]] = {}  # the quota by label and value
         self.by_namespace: Final[dict[str, dict[str, None]]] = {}  # by namespace: its quotas
-        self.children: Final[Counter[str]] = Counter()  # by quota: the rules of quotas right below it
+        self.children: Final[dict[str, Counter[str]]] = {}  # by quota: those right below it, by how many rules
         self.labels: Final[dict[str, dict[str, str]]] = {}  # of namespaces
         self.scheduled: Final[set[str]] = set()  # namespaces whose pods quota alone admits
         self.refuse_unowned: bool = False
@@ -100,16 +100,37 @@ class AccessPolicy(QuotaPolicy):
         elif table == _OPTIONS:
             self.refuse_unowned = new is not None
         elif table == _RULES:
-            self.owner_rules.version += 1
-            for cell in cast("tuple[object, ...]", old or ()):
-                self._drop(key, rule_in(cell))
-            for cell in cast("tuple[object, ...]", new or ()):
-                self._add(key, rule_in(cell))
+            self._rules_changed(key, _rules_of(old), _rules_of(new))
         self.concerns_changed()
+
+    def _rules_changed(self, source: str, before: list[AccessRule], after: list[AccessRule]) -> None:
+        for rule in before:
+            self._drop(source, rule)
+        for rule in after:
+            self._add(source, rule)
+        self.owner_rules.touch(source)
+        for quota in self._affected(before, after):
+            for other in self.rules.get(quota, {}):
+                self.owner_rules.touch(other)
+
+    def _affected(self, before: list[AccessRule], after: list[AccessRule]) -> set[str]:
+        """The quotas of these rules, those right above, and all below where an owner came or went."""
+        inherited = {rule.quota: (False, "") for rule in (*before, *after)}
+        old = inherited | {rule.quota: (rule.named, rule.parent) for rule in before}
+        new = inherited | {rule.quota: (rule.named, rule.parent) for rule in after}
+        todo = [quota for quota in inherited if old[quota] != new[quota]]
+        found = {rule.parent for rule in (*before, *after)} | set(inherited)
+        seen = set(todo)
+        while todo:
+            for below in self.children.get(todo.pop(), ()):
+                if below not in seen:
+                    seen.add(below)
+                    todo.append(below)
+        return found | seen
 
     def _add(self, source: str, rule: AccessRule) -> None:
         self.rules.setdefault(rule.quota, {})[source] = rule
-        self.children[rule.parent] += 1
+        self.children.setdefault(rule.parent, Counter())[rule.quota] += 1
         if rule.label:
             self.by_mark.setdefault(rule.label, {})[rule.value] = rule.quota
         for namespace in rule.members:
@@ -118,8 +139,11 @@ class AccessPolicy(QuotaPolicy):
     def _drop(self, source: str, rule: AccessRule) -> None:
         known = self.rules[rule.quota]
         del known[source]
-        self.children[rule.parent] -= 1
-        if not self.children[rule.parent]:
+        below = self.children[rule.parent]
+        below[rule.quota] -= 1
+        if not below[rule.quota]:
+            del below[rule.quota]
+        if not below:
             del self.children[rule.parent]
         if not known:
             del self.rules[rule.quota]
@@ -218,7 +242,11 @@ class AccessPolicy(QuotaPolicy):
         found: list[str] = []
         for cell in cast("tuple[object, ...]", self.state.cell(_RULES, source) or ()):
             rule = rule_in(cell)
-            if rule.label and not self.children[rule.quota] and not any(above.named for above in self.path(rule.quota)):
+            if (
+                rule.label
+                and rule.quota not in self.children
+                and not any(above.named for above in self.path(rule.quota))
+            ):
                 found.append(rule.subject)
         return found
 
@@ -243,6 +271,10 @@ class Owners(OwnerRules):
         if claim.namespace in self.policy.scheduled:
             return True
         return any(rule.by_scheduler for quota in quotas for rule in self.policy.path(quota))
+
+
+def _rules_of(cell: object) -> list[AccessRule]:
+    return [rule_in(row) for row in cast("tuple[object, ...]", cell or ())]
 
 
 def _cell(setting: Setting) -> tuple[str, tuple[object, ...] | None]:

@@ -328,7 +328,7 @@ class PoolsPolicy(QuotaPolicy):
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         super().attach(state, nodes, needs_of)
         self.bindings.rules, self.revoker.rules = self.demand_rules, self.eviction_rules
-        self.status.owner_rules = self.owner_rules
+        self.status.follow(self.owner_rules)
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         found: list[str] = []

@@ -11,6 +11,7 @@ from bursar.ledger.state import State
 from bursar.policies.ownership import OwnerRules
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.pools.derived_state import DerivedState
+from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.root_quotas import as_json, ignores_default_tree, listing, root_manifest, shown
 from bursar.policies.pools.settings import (
@@ -41,8 +42,11 @@ class PoolStatusWriter(StatusWriter):
         super().__init__()
         self.derived: Final = derived
         self.owner_rules: OwnerRules = OwnerRules()
-        self.owners_seen: int = 0
+        self.touched: dict[str, None] = {}  # objects whose owners may have changed
         self.roots: Final[dict[str, str]] = {}  # by name: the key of a root quota that was written
+
+    def follow(self, rules: OwnerRules) -> None:
+        self.owner_rules, self.touched = rules, rules.follow()
 
     def outputs(self, state: State, nodes: NodeIndex) -> list[Output]:
         for name in sorted(self.derived.roots_changed):
@@ -132,10 +136,7 @@ class PoolStatusWriter(StatusWriter):
         for tree in sorted(forest.trees):
             forest.refresh_all(tree)
         forest.note_loose()
-        changed = sorted(forest.changed)
-        if self.owners_seen != self.owner_rules.version:
-            self.owners_seen = self.owner_rules.version
-            changed = sorted({*changed, *[key for key, branch in forest.branches.items() if branch.quota is not None]})
+        changed = sorted({*forest.changed, *self._of_other_owners()})
         forest.changed.clear()
         for key in changed:
             branch = forest.branches.get(key)
@@ -148,6 +149,17 @@ class PoolStatusWriter(StatusWriter):
                 self.changed("resources", key, None)
             else:
                 self._status(branch, branch.quota, nodes)
+
+    def _of_other_owners(self) -> list[str]:
+        """The branches of quotas whose owners may have changed."""
+        found: list[str] = []
+        for source in self.touched:
+            kind, _, key = source.partition("/")
+            quota = self.derived.resolver.quota(key.rpartition("/")[2]) if kind == QUOTA_OBJECT else None
+            if quota is not None:
+                found.append(account_key(quota.tree, quota.name))
+        self.touched.clear()
+        return found
 
     def _status(self, branch: Branch, quota: PoolQuotaBody, nodes: NodeIndex) -> None:
         tied = branch.built_in or self.derived.forest.is_connected(branch)

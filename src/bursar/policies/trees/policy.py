@@ -52,6 +52,7 @@ class TreesPolicy(QuotaPolicy):
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         super().attach(state, nodes, needs_of)
         self.trees = Trees(state)
+        self.status.touched = self.owner_rules.follow()
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         self.trees.cell_changed(table, key, old, new)

@@ -17,6 +17,7 @@ from bursar.policies.trees.tree_nodes import TreeNode, in_order
 from bursar.resources import dimension
 
 OBJECT: Final = "QuotaTree.bursar.dev"
+_SOURCE: Final = f"{OBJECT}/"
 MOST_NAMED: Final = 20  # borrowers of a node
 
 
@@ -27,7 +28,7 @@ class TreeStatusWriter(StatusWriter):
     def __init__(self) -> None:
         super().__init__()
         self.dirty: Final[set[str]] = set()
-        self.owners_seen: int = 0
+        self.touched: dict[str, None] = {}  # objects whose owners may have changed
 
     def touch(self, table: str, key: str) -> None:
         if table == SPEC:
@@ -36,9 +37,8 @@ class TreeStatusWriter(StatusWriter):
             self.dirty.add(table[len(AT) :])
 
     def outputs(self, trees: Trees, nodes: NodeIndex, owners: OwnerRules) -> list[Output]:
-        if self.owners_seen != owners.version:
-            self.owners_seen = owners.version
-            self.dirty.update(trees.by_name)
+        self.dirty.update([source[len(_SOURCE) :] for source in self.touched if source.startswith(_SOURCE)])
+        self.touched.clear()
         for name in sorted(self.dirty):
             tree = trees.by_name.get(name)
             if tree is None:
