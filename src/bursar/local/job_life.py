@@ -210,8 +210,11 @@ class JobLife:
         job, work = self._job, self._work
         end = time.monotonic() + STATUS_SECONDS
         found = await work.in_processes(read_end, work, job)
-        while found is None and time.monotonic() < end and job.record is not None and job.record.shim.alive():
-            await asyncio.sleep(LOOK_SECONDS)
+        alive = True
+        while found is None and alive and time.monotonic() < end:
+            # Asked before the look: what a shim wrote is there once it is gone.
+            alive = job.record is not None and job.record.shim.alive()
+            await asyncio.sleep(LOOK_SECONDS if alive else 0)
             found = await work.in_processes(read_end, work, job)
         code = KILLED if found is None else int(found["code"])
         if job.ending.done():
