@@ -1,7 +1,7 @@
 """The followed cluster as the server's answers read a cluster, without a copy of anything.
 
 ``FollowedView`` looks at the ledger, the object cache and the pods of a ``ClusterFollower``. Objects and pods are made
-when somebody asks for them. A started pod counts as running here, bound or not, because its quotas count it.
+when a request needs them. A started pod counts as running here, bound or not, because its quotas count it.
 Trials go on layers above it. ``ActingCluster`` decides and acts on such layers, in a process that ends with it.
 """
 

@@ -65,7 +65,7 @@ class ObservingController(Controller):
         return done
 
     def _take_in(self) -> bool:
-        """What follows from observations alone. Actions go to ports that nobody carries out."""
+        """What follows from observations alone. The ports carry out no action."""
         if self._actor.set_limits():
             return True
         if self._devices.pass_charges(self._watch.take_claiming(), self._ports.now()):

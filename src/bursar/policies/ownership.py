@@ -134,7 +134,7 @@ class NamespaceLabels(Body):
 class AccessOptions(Body):
     """Of the Configuration."""
 
-    refuse_unowned: bool  # a quota that names nobody may be used by nobody
+    refuse_unowned: bool  # a quota that names no namespace is closed to all
 
 
 @final

@@ -45,7 +45,7 @@ class Sessions:
 
     @property
     def open(self) -> bool:
-        """Whether nobody needs a token."""
+        """Whether requests need no token."""
         return self._access.open
 
     def identify(self, request: Request) -> Identity:

@@ -1,7 +1,7 @@
 """Time for the server: it follows the clock of the machine, never goes back and never stands still.
 
 The clock of a machine can be wrong, and is then set. When it is set forward, time jumps with it. When it is set back,
-or was ahead before a restart, time goes on from where it was by a clock that nobody sets, at nine tenths of the speed,
+or was ahead before a restart, time goes on from where it was by the monotonic clock, at nine tenths of the speed,
 until the clock of the machine has caught up. Timers are then late by a ninth of their time at most. How far time is
 ahead is logged once a minute, and shown by the health check and in the metrics.
 """
