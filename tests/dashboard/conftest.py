@@ -47,7 +47,7 @@ class Tab:
     address: str
     errors: list[str] = field(default_factory=list)
 
-    def open(self, view: str = "", ready: str = "main h1") -> Page:
+    def open(self, view: str = "", ready: str = "main h1:not(.hidden)") -> Page:
         self.page.goto(f"{self.address}/{view}")
         self.page.wait_for_selector(ready)
         return self.page

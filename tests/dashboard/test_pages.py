@@ -94,11 +94,10 @@ def test_every_view_is_reached_by_keyboard_and_has_an_address(demo: Live, tabs: 
         page.keyboard.press("Enter")
         page.wait_for_selector(f"nav a:nth-child({index + 1})[aria-current=page]")
         name = re.sub(r"\d+$", "", titles[index]).strip()
-        assert page.inner_text("main h1") == name
+        expect(page.locator("main h1")).to_have_text(name)
         address = page.url
         page.goto(address)
-        page.wait_for_selector("main h1")
-        assert page.inner_text("main h1") == name
+        expect(page.locator("main h1")).to_have_text(name)
 
 
 def test_an_explain_tree_opens_on_click_with_the_failing_branch_first(demo: Live, tabs: Opener) -> None:
